@@ -161,7 +161,7 @@ def _elsewhere(
         checked: Whether the table has rows of the design.
         alone: Its rows, or one of each person or cluster.
         people: These.
-        judging: What is released, the draws, the confidence and I(S;X), as :func:`~.beyond.judge` takes them.
+        judging: What is released, the draws, the confidence and I(S;X), as :func:`~.population.judge` takes them.
     """
     if checked.overlaps or alone.weights is not None:
         return None

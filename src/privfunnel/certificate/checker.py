@@ -15,8 +15,8 @@ without losing a posterior that could be below the claim:
     (6)  w_i = 0 where a rival of i is used, and where i and its allies cannot add up to 1, see :mod:`.exclusion`.
 
 A guarded certificate has more images than Pw, and its posteriors are those of a convex set W; (1) is then what
-:mod:`.stacking` says of each image, and (2) to (5) are the same. For a task the entries of p(u|y) follow those of w,
-with e_d(v) = ρ_d v − λω_d v log v, ρ_d without ν, and (5) for each task. For attackers' mutual information
+:mod:`.attacker_images` says of each image, and (2) to (5) are the same. For a task the entries of p(u|y) follow those
+of w, with e_d(v) = ρ_d v − λω_d v log v, ρ_d without ν, and (5) for each task. For attackers' mutual information
 
     (7)  boxes may store how much of μ's curvature that of the attackers makes up for, see :mod:`.curvature`.
 

@@ -198,7 +198,7 @@ def audited(
 
 
 def account(folder: Path, setting: Setting, solution: Solution, keeping: Keeping, units: str) -> Document:
-    """What the page says of the ledger beside a point; see :func:`.entering.account`."""
+    """What the page says of the ledger beside a point; see :func:`.ledger_entries.account`."""
     mechanism = Mechanism.from_solution(setting.counts, solution)
     return entering.account(keeping, setting, mechanism, _place(folder, setting, mechanism), units)
 

@@ -1,6 +1,6 @@
 """What the explorer was started with to keep an account of releases: a ledger, and the key of sticky draws.
 
-The server only hands it on; what is done with it, in the working processes, is in :mod:`.entering`.
+The server only hands it on; what is done with it, in the working processes, is in :mod:`.ledger_entries`.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ Such a release consists of posteriors w with Pw = p(s), whose mixture is p(x). F
 
 and the least mixture has prices at which both sides are equal. In each component of the table, c, these posteriors have
 the mass p(c), and H(w) − a·w = H(C) + Σ_c p(c) [H(w_c) − a_c·w_c]: each component's minimum is proved for itself, by
-its vertices (:mod:`.private_vertices`), without storing them, or by a tree of boxes (:mod:`.checker`) with
-the equations of these posteriors as its images. With ``cells``, symbols with the same p(s|x) are one: a release of X
-discloses no more than one of the cells does and H(X|cell).
+its vertices (:mod:`~privfunnel.certificate.private_vertices`), without storing them, or by a tree of boxes
+(:mod:`~privfunnel.certificate.checker`) with the equations of these posteriors as its images. With ``cells``, symbols
+with the same p(s|x) are one: a release of X discloses no more than one of the cells does and H(X|cell).
 
 The claim is 0 ≥ I(X;Y) − R₀ for the releases that tell nothing: the one average, which is 0 there, has the weight 0.
 """

@@ -51,7 +51,8 @@ class GuardedBody(Body):
 
     Attributes:
         prices: a, shape (M,).
-        proofs: One tree a stratum, whose multipliers are those of :mod:`.stacking`; or one proof by pairs a stratum.
+        proofs: One tree a stratum, whose multipliers are those of :mod:`~privfunnel.certificate.attacker_images`; or
+            one proof by pairs a stratum.
         cells: None, or for each public symbol its class, shape (M,): see :mod:`privfunnel.model.seen_alike`.
             Prices are then equal within a class, and the trees' symbols are classes: H(w) is at least the entropy of
             the classes.

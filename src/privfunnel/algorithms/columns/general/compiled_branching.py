@@ -1,7 +1,7 @@
 """Branch and bound over all posteriors of one stratum, compiled: for attackers' mutual information without guarantees.
 
 The tree is that of :mod:`.branching`, which serves all other threats: its programs learn tangents and know every set W.
-Here a box costs some Newton steps (:mod:`.interior`) in place of some linear programs.
+Here a box costs some Newton steps (:mod:`.box_relaxation`) in place of some linear programs.
 """
 
 from __future__ import annotations
@@ -303,7 +303,8 @@ def search(
 ) -> Explored:
     """Search the stratum's posteriors for ``F(w) < cutoff``; prove that there is none where there is none.
 
-    Where the limits come long before that, something lower is proved: see :mod:`.landing`; but not in a ``trial``.
+    Where the limits come long before that, something lower is proved: see :mod:`.reachable_cutoff`; but not in a
+    ``trial``.
 
     Args:
         pricing: The function F.

@@ -1,8 +1,8 @@
 """The curvature and the centre of a box, balanced, compiled: each is the best answer to the other.
 
 With D given, the best centre w is the least point of φ(w) − Σ D_i w_i²/2 and of the convex envelopes of the
-D_i w²/2 − μ w log w (:mod:`.centring`). With w given, more of D_i is worth half the variance of the two points that its
-envelope mixes there, (w_i − l_i)(t_i − w_i)/2: l_i, and the touch t_i that comes down to w_i as D_i grows. All D_i
+D_i w²/2 − μ w log w (:mod:`.box_centres`). With w given, more of D_i is worth half the variance of the two points that
+its envelope mixes there, (w_i − l_i)(t_i − w_i)/2: l_i, and the touch t_i that comes down to w_i as D_i grows. All D_i
 share what A has. The best ones for w and τ log det(A + κ11' − D) are found one after the other, a step of Newton's
 moves w, and so on while τ falls. The step knows that D answers it, or the two would chase each other. A box begins with
 the curvature and the centre of the one that it is a part of.

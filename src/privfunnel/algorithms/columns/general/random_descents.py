@@ -63,7 +63,7 @@ def scatter(
     rng: Generator,
     deadline: Deadline,
 ) -> Array:
-    """Posteriors (n, M) of the stratum with F below ``cutoff``, for what :func:`.exploring.is_for` says.
+    """Posteriors (n, M) of the stratum with F below ``cutoff``, for what :func:`.compiled_branching.is_for` says.
 
     A local minimum of a flat F takes more ``descents``.
     """

@@ -4,7 +4,7 @@ Over a box ``l <= w <= u`` of posteriors the pricing function is ``F(w) = -H(Pw)
 ``-w log w`` replaced by its chord on ``[l_i, u_i]`` it becomes the convex ``φ(w) = Σ_k t_k log t_k + g·w + const``,
 ``t = Pw``. Because ``Σ t log t >= q·t`` for every ``q`` with ``Σ exp q <= 1``, each such ``q`` bounds F from below by a
 continuous knapsack; the best ``q`` is ``log t`` at the minimiser of φ. It is found by simplicial decomposition (fully
-corrective Frank-Wolfe): the knapsack supplies atoms and bounds, :mod:`.mixing` mixes the atoms.
+corrective Frank-Wolfe): the knapsack supplies atoms and bounds, :mod:`.mixtures` mixes the atoms.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What becomes of one box of a search: it is bounded, made smaller, split, and its sides are given to its children.
 
-Boxes are of single symbols (:mod:`.relaxation`), or of cliques of rivals (:mod:`.clique_boxes`). Here alone the two are
-told apart, by whether ``cliques`` is None: numba knows that from its type, and compiles the steps of one kind only.
+Boxes are of single symbols (:mod:`.box_relaxation`), or of cliques of rivals (:mod:`.clique_boxes`). Here alone the
+two are told apart, by whether ``cliques`` is None: numba knows that from its type, and compiles the steps of one kind
+only.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def bound_box(
     """The price ν and the bound of a box, in nats, as the checker computes it; ∞ where there is no posterior in it.
 
     ``q`` (K,) and ``point`` (M,) leave as the best multipliers and the relaxation's minimiser, ``work.cost`` (M,) as
-    the rates ``p_i·q - a_i - ν`` of the e_i. ``aims`` are the cutoff and the tightness of :func:`.relaxation.relax`.
+    the rates ``p_i·q - a_i - ν`` of the e_i. ``aims`` are the cutoff and the tightness of
+    :func:`.box_relaxation.relax`.
     """
     if cliques is None:
         price = relax(pricing, box, point, q, aims, work)

@@ -7,7 +7,7 @@ The proof is a binary tree of boxes. A node stores multipliers ``(q, ν)``; its 
 because every ``e_i`` is concave. The same ``e_i`` shrink the box (a coordinate whose own ``e_i`` lifts the sum above
 the cutoff cannot be there) and drop the middle of a split. :mod:`privfunnel.certificate` redoes all of it from the
 stored numbers alone, so both must shrink boxes by the same rule. Boxes over cliques of rivals have bounds of their own:
-:mod:`.steps` says what is done with a box of either kind, here is in which order.
+:mod:`.box_steps` says what is done with a box of either kind, here is in which order.
 """
 
 from __future__ import annotations

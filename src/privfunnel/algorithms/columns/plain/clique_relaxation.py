@@ -5,8 +5,8 @@ chord on ``[L_g, u_i]``, ``alpha_i z_i + beta_i w_i``, and what remains is conve
 
     φ = Σ_k t_k log t_k + Σ_i (beta_i − a_i) w_i + alpha_i z_i,    t = Pw,   L_g z_i ≤ w_i ≤ u_i z_i,   Σ_{i∈g} z_i ≤ 1.
 
-As in :mod:`.relaxation`, each q with Σ exp q ≤ 1 bounds it from below by a linear program, here a knapsack of which one
-thing of each clique can be taken, and simplicial decomposition finds the best q.
+As in :mod:`.box_relaxation`, each q with Σ exp q ≤ 1 bounds it from below by a linear program, here a knapsack of
+which one thing of each clique can be taken, and simplicial decomposition finds the best q.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def relax_cliques(
     """Find multipliers that bound φ over one box; improve ``q`` (K,) in place; return the price ν.
 
     ``point`` (M,) leaves as the relaxation's minimiser, ``work.cost`` (M,) as the rates ``p_i·q − a_i − ν`` of the e_i.
-    ``aims`` are the cutoff and the tightness of :func:`.relaxation.relax`, which says when it ends.
+    ``aims`` are the cutoff and the tightness of :func:`.box_relaxation.relax`, which says when it ends.
     """
     cutoff, tightness = aims
     columns, mixture, linear, alpha = pricing.columns, work.mixture, work.linear, work.alpha
