@@ -14,7 +14,7 @@ Solvers are available by name (``solver="aem"``) and as frozen dataclasses (``pf
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from privfunnel._version import __version__
@@ -233,6 +233,9 @@ _MODULES = {
 }
 
 
+#: Packages without which a module cannot be imported.
+_NEEDED = {"deep": "torch"}
+
 if not TYPE_CHECKING:  # there, a name that is missing is an error
 
     def __getattr__(name: str) -> Any:
@@ -249,7 +252,9 @@ if not TYPE_CHECKING:  # there, a name that is missing is an error
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_MODULES})
+    # What cannot be had here is not offered: help() and editors ask for all that is listed.
+    missing = {name for name, package in _NEEDED.items() if importlib.util.find_spec(package) is None}
+    return sorted({*__all__, *_MODULES} - missing)
 
 
 def _solver_classes() -> dict[str, str]:

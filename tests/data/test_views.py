@@ -496,3 +496,13 @@ def test_outputs_are_merged_on_the_command_line(tmp_path: Path) -> None:
     assert "Rows of this table were used in the design" in told.stdout
     assert "In the population that these" not in told.stdout
     assert_one_line_error(run(*asked, "--merge-outputs"), "give --holdout and --disclosure too")
+
+
+def test_a_table_that_is_everybody_has_no_few_rows(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    lines = [f"{rng.integers(3)},{rng.integers(9)}" for _ in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["s,x", *lines, ""]))
+    asked = (tmp_path / "t.csv", "--private", "s", "--public", "x", "--type", "x=text")
+    for command in (("solve", *asked, "--disclosure", "60%"), ("curve", *asked, "--points", 3)):
+        assert "are few" in run(*command).stderr
+        assert "are few" not in run(*command, "--view", "register").stderr

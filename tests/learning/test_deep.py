@@ -444,7 +444,7 @@ def told(names: set[str], then: str) -> str:
 
 
 def test_the_package_does_not_load_pytorch_and_advises_where_it_is_missing() -> None:
-    then = "print('torch' in sys.modules)\nimport privfunnel.errors\ntry:\n    privfunnel.learning.deep\n"
+    then = "print('torch' in sys.modules)\nimport privfunnel.errors\ntry:\n    privfunnel.deep\n"
     then += "except privfunnel.errors.MissingExtraError as error:\n    print(error)"
     said = told({"torch"}, then)
     assert said.startswith("False\n")

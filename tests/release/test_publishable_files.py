@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import re
 import sqlite3
 import warnings
 from collections.abc import Callable, Iterator
@@ -160,6 +161,33 @@ def test_the_report_of_an_audit_tells_no_number_far_out(tmp_path: Path) -> None:
     survives = [html[html.index("What survives") :] for html in told]
     assert "age" in survives[0]
     assert survives[0] == survives[1]
+
+
+def test_a_report_tells_no_worst_case_of_a_private_value_that_few_people_have(tmp_path: Path) -> None:
+    """What a symbol says of a rare illness is what it says of those who have it."""
+    rng = np.random.default_rng(2)
+    towns = rng.choice(["Bonn", "Ulm", "Jena"], 500)
+    told = []
+    for rare in (("fabry", "fabry", "fabry"), ("fabry", "cold", "no")):
+        sick = rng.choice(["no", "cold"], 500, p=[0.5, 0.5]).astype(object)
+        sick[:] = np.where(np.arange(500) % 2, "no", "cold")
+        where = np.array(towns, dtype=object)
+        sick[:3], where[:3] = rare, "Jena"
+        counts = tables.count(pa.table({"sick": sick, "town": where}), private="sick", public="town")
+        problem = counts.problem()
+        found = pf.solve(problem, disclosure=problem.disclosure_ceiling)
+        mechanism = Mechanism.from_solution(counts, found)
+        html = report.render(
+            mechanism, report.Report(audit=audit.table(pa.table({"sick": sick, "town": where}), mechanism))
+        )
+        told.append(html)
+        lifts = re.findall(
+            r"(?:up to|more than) ([\d.]+) times as likely|× ([\d.]+)(?! public|[\d.])",
+            re.sub(r"<[^>]*>", " ", html),
+        )
+        assert lifts
+        assert max(float(a or b) for a, b in lifts) < 2.0, "fabry is three times as likely in Jena"
+    assert "fabry" not in told[0]
 
 
 def page(table: Any, mechanism: Mechanism, folder: Path) -> dict[str, bytes]:

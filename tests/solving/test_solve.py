@@ -5,6 +5,7 @@ import importlib
 import importlib.util
 import inspect
 import os
+import pydoc
 import subprocess
 import sys
 from pathlib import Path
@@ -319,11 +320,18 @@ def test_the_package_lists_and_guards_its_names() -> None:
     assert pf.measures.entropy([1.0]) == 0.0
 
 
+def test_help_and_editors_are_offered_only_what_can_be_had_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    have = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "torch" else have(name))
+    assert "deep" not in dir(pf)
+    assert pydoc.render_doc(pf).startswith("Python Library Documentation: package privfunnel")
+
+
 def test_what_type_checkers_see_is_what_there_is() -> None:
     tree = ast.parse(Path(pf.__file__).read_text("utf-8"))
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.col_offset]
     seen = {alias.name: node.module for node in imports for alias in node.names if alias.name != "SOLVERS"}
-    assert {*seen, "PrivFunnelError", "PrivFunnelWarning", "__version__"} == set(dir(pf))
+    assert {*seen, "PrivFunnelError", "PrivFunnelWarning", "__version__"} == {*pf.__all__, *pf._MODULES}
     for name, module in seen.items():
         if is_module(name):
             assert f"{module}.{name}" == f"privfunnel.{pf._MODULES[name]}"

@@ -58,6 +58,11 @@ class Axis:
         """Number of symbols."""
         return len(self.alphabet)
 
+    def labelled(self, mask: NDArray[np.bool_]) -> tuple[str, ...]:
+        """Labels of some symbols, a mask (n,)."""
+        labels = self.alphabet.labels
+        return tuple(labels[i] for i in np.flatnonzero(mask))
+
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the A attributes."""

@@ -10,7 +10,7 @@ from privfunnel.audit.population import provable_attackers
 from privfunnel.data.population.views import NOTHING_CLAIMED, View, view_of
 from privfunnel.release.publication import Policy
 from privfunnel.report.parts import Section
-from privfunnel.report.rounding import ZERO, Rounding
+from privfunnel.report.rounding import UNTOLD, ZERO, Rounding
 
 #: A table of a section: its title, its heads and its rows.
 TitledRows = tuple[str, tuple[str, ...], Sequence[tuple[str, ...]]]
@@ -57,8 +57,14 @@ def taken_as(
     return AS_A_SAMPLE_SEEN if seen else AS_A_SAMPLE
 
 
-def audit_section(audit: Audit, policy: Policy | None = None) -> Section:
-    """Return what an audit found, in numbers that may be published: whether the promise was kept, and two tables."""
+def audit_section(audit: Audit, policy: Policy | None = None, rare: Sequence[str] = ()) -> Section:
+    """Return what an audit found, in numbers that may be published: whether the promise was kept, and two tables.
+
+    Args:
+        audit: The audit.
+        policy: What may be published.
+        rare: Labels of private symbols that few people have: worst cases that they decide are not told.
+    """
     rows = float(audit.rows if audit.persons is None else audit.persons.persons)
     say = Rounding(rows or None, policy or Policy())
     if not say.detailed:
@@ -76,8 +82,8 @@ def audit_section(audit: Audit, policy: Policy | None = None) -> Section:
             percent(each.after),
             percent(each.original),
             "" if each.attack is None else percent(each.attack.release),
-            say.bits(each.maximal_leakage.value),
-            say.of(rarest).log_factor(each.local_information_privacy.value),
+            UNTOLD if rare else say.bits(each.maximal_leakage.value),
+            UNTOLD if rare else say.of(rarest).log_factor(each.local_information_privacy.value),
         )
         for each in audit.attributes
     ]
@@ -88,7 +94,12 @@ def audit_section(audit: Audit, policy: Policy | None = None) -> Section:
     # In the order of what is told, for an order by exact numbers tells more.
     frequent.sort(key=lambda s: (-say.of(s.share).bits_told(s.information.value), s.label))
     symbols = [
-        (s.label, say.percent(s.share), own.bits(s.information.value), f"× {own.factor(s.lift)}")
+        (
+            s.label,
+            say.percent(s.share),
+            own.bits(s.information.value),
+            UNTOLD if s.about in rare else f"× {own.factor(s.lift)}",
+        )
         for s, own in ((s, say.of(s.share)) for s in frequent[:SYMBOLS])
     ]
     knowing = [
@@ -102,7 +113,7 @@ def audit_section(audit: Audit, policy: Policy | None = None) -> Section:
         tables=[
             ("Each private column, and all of them together.", heads, attributes),
             *_filled(
-                "The released symbols that tell most.",
+                "Released symbols that enough rows get, and what each tells; more telling ones first as far as told.",
                 ("symbol", "#released", "#tells", "#largest lift"),
                 symbols,
             ),

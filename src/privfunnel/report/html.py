@@ -23,6 +23,7 @@ from privfunnel.report.axes import Axis
 from privfunnel.report.chart import Line
 from privfunnel.report.described import Described
 from privfunnel.report.from_audit import AS_A_REGISTER, audit_section, noise_words, population_words, taken_as
+from privfunnel.report.meaning import among
 from privfunnel.report.parts import Section
 from privfunnel.report.review_board import questions_section
 from privfunnel.report.rounding import Rounding
@@ -111,6 +112,9 @@ def render(found: Curve | Mechanism, report: Report | None = None) -> str:
     release = _release(found, report)
     rows = _people(curve, report) if curve is not None else release.rows if release is not None else None
     say = Rounding(rows, Policy(report.threshold))
+    named = None if release is None else say.named(release.private.alphabet, release.p_sy.sum(axis=1))
+    if release is not None and named is not None:
+        release = replace(release, meaning=among(release.meaning, release.p_sy, named))
     body = [_first_page(found, release, report, say)]
     if release is not None and (asked := questions_section(release, report.audit, say)) is not None:
         body.append(parts.section(asked))
@@ -125,7 +129,8 @@ def render(found: Curve | Mechanism, report: Report | None = None) -> str:
     if report.audit is not None:
         if report.audit.fidelity is not None and say.detailed:
             body.append(parts.section(survival_section(report.audit.fidelity, say, report.audit.models)))
-        body.append(parts.section(audit_section(report.audit, say.policy)))
+        rare = () if release is None or named is None else release.private.labelled(~named)
+        body.append(parts.section(audit_section(report.audit, say.policy, rare)))
     body += [parts.section(section) for section in report.sections]
     certified = (
         any(s.certificate is not None for s in found.solutions)

@@ -6,9 +6,10 @@ Everything here follows from p(s, x) and the channel alone; formulas are in :mod
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privfunnel import measures
 from privfunnel.audit.result import Preserved
@@ -98,6 +99,26 @@ def meaning_of(point: Point, p_sy: Array, p_xy: Channel, guesses: tuple[Guess, .
         min_lift=float(lift.min()),
         most_telling=(s, int(used[y]), float(p_sy[:, y].sum())),
         rarest=float(p_sy.sum(axis=0).min()),
+    )
+
+
+def among(meaning: Meaning, p_sy: Array, named: NDArray[np.bool_]) -> Meaning:
+    """The same with worst cases over the private symbols that are ``named`` alone, a mask (K,).
+
+    What a release tells of a private value that few people have is theirs: a report must not tell it.
+    """
+    used = np.flatnonzero(p_sy.sum(axis=0) > 0.0)
+    if named.all() or not named.any() or not used.size:
+        return meaning
+    lift = measures.lift(p_sy[:, used])[named]
+    s, y = (int(i) for i in np.unravel_index(int(np.argmax(lift)), lift.shape))
+    told = p_sy[np.ix_(named, used)] / p_sy[named].sum(axis=1, keepdims=True)
+    return replace(
+        meaning,
+        maximal_leakage=max(float(np.log(told.max(axis=0).sum())), 0.0),
+        max_lift=max(float(lift[s, y]), 1.0),
+        min_lift=min(float(lift.min()), 1.0),
+        most_telling=(int(np.flatnonzero(named)[s]), int(used[y]), float(p_sy[:, used[y]].sum())),
     )
 
 

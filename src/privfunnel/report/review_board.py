@@ -13,7 +13,7 @@ from privfunnel.report.parts import Section
 from privfunnel.report.rounding import UNTOLD, ZERO, Rounding
 
 #: Said of worst cases that a symbol of very few rows decides.
-FEW = f"{UNTOLD}: a symbol that very few rows get decides it; the steward's audit has it"
+FEW = f"{UNTOLD}: a symbol or a value that very few rows have decides it; the steward's audit has it"
 
 COUNTED = "Counted from the mechanism and the table, without estimates; rounded up here."
 #: The same of private values that are taken from score classes.
@@ -85,11 +85,14 @@ def _inferred(release: Described, numbers: Board, audit: Audit | None, say: Roun
     if audit is not None and audit.together is not None:
         told = say.bits(audit.together.leakage, "up")
         said.append(f"All {audit.together.draws} draws of these rows together: {told}.")
-    if not say.detailed or say.rare(numbers.symbol_share):
+    rare = release.private.labelled(~say.named(release.private.alphabet, release.p_sy.sum(axis=1)))
+    if not say.detailed or say.rare(numbers.symbol_share) or numbers.about in rare:
         return " ".join([*said, f"The largest lift is {FEW}."])
     lift = say.of(numbers.symbol_share).factor(numbers.lift)
     easier = say.factor(math.exp(numbers.maximal_leakage))
-    said.append(f"No symbol makes a private value more than {lift} times as likely,")
+    said.append(f"No symbol makes a private value more than {lift} times as likely{'.' if rare else ','}")
+    if rare:
+        return " ".join(said)
     said.append(f"and no question about them becomes more than {easier} times as easy to guess.")
     return " ".join(said)
 

@@ -343,7 +343,7 @@ def worst_case(
             "words": (
                 "no symbol changes any belief"
                 if changeless
-                else "a symbol that very few rows get decides it"
+                else "a symbol or a value that very few rows have decides it"
                 if lift == UNTOLD
                 else f"one symbol, released {numbers.percent(p_y)} of the time, makes {who} that much more likely"
             ),
@@ -354,7 +354,7 @@ def worst_case(
             "words": (
                 "some symbol rules a private value out"
                 if math.isinf(epsilon)
-                else "a symbol that very few rows get decides it"
+                else "a symbol or a value that very few rows have decides it"
                 if told_epsilon == UNTOLD
                 else "no belief changes by more than the factor exp(ε), up or down"
             ),

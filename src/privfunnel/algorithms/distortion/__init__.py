@@ -2,7 +2,7 @@
 
 It solves min I(S;Y) subject to E d(X,Y) ≤ D by Newton's method on the path of a barrier (:mod:`.newton`), with the
 ends of the curve from linear programs (:mod:`.work`). What it proves are cuts of mutual information at the channel it
-found (:mod:`privfunnel.certificate.distortion`). It costs M·N·K numbers a step; tables are refused beyond 20 million.
+found (:mod:`privfunnel.certificate.kinds.distortion`). It costs M·N·K numbers a step; beyond 20 million it refuses.
 """
 
 from __future__ import annotations

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import re
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privfunnel.app.cli._screen import say
-from privfunnel.errors import InvalidInputError
+from privfunnel.errors import InvalidInputError, SmallSampleWarning
 from privfunnel.infra.storage import Document
 
 if TYPE_CHECKING:
@@ -63,6 +65,15 @@ def load_source(source: str, **reading: Any) -> Problem:
             "coarsening columns would leak for a task is said by solve --task"
         )
     return open_source(source, **reading).problem
+
+
+@contextlib.contextmanager
+def taken_as(view: str | None) -> Iterator[None]:
+    """Where a table was said to be everybody, few rows are no warning: what is counted is what there is."""
+    with warnings.catch_warnings():
+        if view == "register":
+            warnings.simplefilter("ignore", SmallSampleWarning)
+        yield
 
 
 def open_source(

@@ -40,6 +40,7 @@ from privfunnel.app.cli._paths import PathName
 from privfunnel.app.cli._population import NODES, OTHERWISE, Rows, view_option
 from privfunnel.app.cli._question import axis_of, check_own, guards_of, read_place, records_of
 from privfunnel.app.cli._screen import say
+from privfunnel.app.cli._source import taken_as
 from privfunnel.app.cli._task import as_good
 from privfunnel.errors import InvalidInputError
 from privfunnel.infra.storage import Document
@@ -139,7 +140,8 @@ def command(**given: Any) -> None:
     for name in given["compare_with"]:
         registry.get(name)  # an unknown name is told before the work, not after it
     source, units, out = given["source"], given["units"], given["out"]
-    opened = open_source(source, units=units.name, **{name: given[name] for name in READING})
+    with taken_as(given["view"]):
+        opened = open_source(source, units=units.name, **{name: given[name] for name in READING})
     at, places = _places(axis, opened.problem, given)
     options, seconds = time_limited(parse_options(given["options"], given["restarts"]), given["time_limit"])
     answers = _answers(axis, given)

@@ -35,6 +35,7 @@ from privfunnel.app.cli._population import OTHERWISE, Again, Rows, view_option
 from privfunnel.app.cli._question import asked_of, axis_of, check_one, check_own, guards_of, read_budgets
 from privfunnel.app.cli._screen import say
 from privfunnel.app.cli._sequel import design_next
+from privfunnel.app.cli._source import taken_as
 from privfunnel.app.cli._task import as_good
 from privfunnel.errors import InvalidInputError
 from privfunnel.infra.storage import Document
@@ -154,7 +155,8 @@ def command(**given: Any) -> None:
     plain = axis == "disclosure" and not _guarded(given)
     _check_together(axis, given, plain=plain)
     units, epsilon, out = given["units"], given["design_epsilon"], given["out"]
-    opened = exact = open_source(given["source"], units=units.name, **reading)
+    with taken_as(given["view"]):
+        opened = exact = open_source(given["source"], units=units.name, **reading)
     if epsilon is not None:
         parts = given["holdout"] is not None or given["view"] == "sample"
         opened = with_noise(opened, epsilon, reading, parts=parts)
