@@ -121,8 +121,20 @@ def test_one_row_more_or_less_may_show(release: tuple[np.ndarray, np.ndarray]) -
 def test_of_few_rows_only_what_is_kept_and_leaked_is_told(release: tuple[np.ndarray, np.ndarray]) -> None:
     text = published(designed(*release)).partition("<script>")[0]
     assert "too few rows for that to be told here" in text
-    for title in ("What an attacker gains", "Rows before and after", "The mechanism", "what each tells", "AUC"):
+    for title in (
+        "What an attacker gains",
+        "Rows before and after",
+        "The mechanism",
+        "what each tells",
+        "AUC",
+    ):
         assert title not in text
     many = published(designed(10 * release[0], release[1])).partition("<script>")[0]
-    for title in ("What an attacker gains", "Rows before and after", "The mechanism", "what each tells", "AUC"):
+    for title in (
+        "What an attacker gains",
+        "Rows before and after",
+        "The mechanism",
+        "what each tells",
+        "AUC",
+    ):
         assert title in many
