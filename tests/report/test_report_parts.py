@@ -288,7 +288,8 @@ def test_a_worst_case_that_few_rows_decide_is_not_told() -> None:
     few = Rounding(1000).of(0.003)
     assert few.log_factor(0.9) == "not told"
     assert few.log_factor(0.0) == "0"
-    assert few.log_factor(math.inf) == "∞"
+    assert Rounding(1000).log_factor(math.inf) == "∞"
+    assert few.log_factor(math.inf) == "not told"  # that a value is ruled out for three people is theirs, too
     p_sx = np.array([[0.4, 0.098, 0.0005], [0.1, 0.401, 0.0005]])
     problem = pf.Problem(p_sx / p_sx.sum())
     private, public = Axis.parse(["a", "b"], "S"), Axis.parse(["x", "y", "z"], "X")

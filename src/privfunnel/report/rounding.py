@@ -112,10 +112,12 @@ class Rounding:
 
     def log_factor(self, nats: float) -> str:
         """The logarithm of such a ratio, likewise; :data:`UNTOLD` where fewer rows than the threshold decide it."""
-        if math.isinf(nats) or nats <= 0.0:
-            return "∞" if nats > 0.0 else "0"
+        if nats <= 0.0:
+            return "0"
         if self.rows and self.rows < self.threshold:
             return UNTOLD
+        if math.isinf(nats):
+            return "∞"
         unit = 10.0 ** (math.floor(math.log10(nats)) + -1)
         if self.rows:
             unit = max(unit, nice_above(self.threshold / self.rows))
